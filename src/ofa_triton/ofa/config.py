@@ -1,0 +1,124 @@
+"""``config.json`` of an OFA checkpoint: the numbers that shape the network."""
+
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+
+from ofa_triton.errors import CheckpointError
+
+RESNET_BLOCKS = {
+    "resnet18": (2, 2, 2),
+    "resnet34": (3, 4, 6),
+    "resnet50": (3, 4, 6),
+    "resnet101": (3, 4, 23),
+    "resnet152": (3, 8, 36),
+}
+"""Bottleneck blocks in the three stages OFA keeps. The 18 and 34 names build bottlenecks too."""
+
+TOWER_STRIDE = 16
+"""Pixels of the picture per image patch, each way."""
+
+_ONLY_SUPPORTED: dict[str, object] = {
+    "activation_function": "gelu",
+    "encoder_normalize_before": True,
+    "decoder_normalize_before": True,
+    "normformer": True,
+    "layernorm_embedding": True,
+    "patch_layernorm_embedding": True,
+    "add_type_embedding": True,
+    "share_decoder_input_output_embed": True,
+    "use_image_feature": True,
+    "scale_embedding": False,
+    "entangle_position_embedding": False,
+    "interpolate_position": False,
+    "share_attn_bias": False,
+    "use_ofasys": False,
+    "use_gamma_feature": False,
+}
+
+
+class OFAConfig(BaseModel):
+    """The part of ``config.json`` that changes what the network computes.
+
+    Defaults are those of ModelScope's ``OFAConfig``. Keys that matter only to training are ignored;
+    a variant this package cannot run is refused, never run approximately.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    vocab_size: int = 59457
+    d_model: int = 512
+    encoder_layers: int = 4
+    decoder_layers: int = 4
+    encoder_attention_heads: int = 8
+    decoder_attention_heads: int = 8
+    encoder_ffn_dim: int = 2048
+    decoder_ffn_dim: int = 2048
+    max_position_embeddings: int = 1024
+    resnet_type: str = "resnet101"
+    token_bucket_size: int = 256
+    image_bucket_size: int = 42
+    attn_scale_factor: float = 2.0
+    bos_token_id: int = 0
+    pad_token_id: int = 1
+    eos_token_id: int = 2
+
+    @field_validator("resnet_type")
+    @classmethod
+    def _known_tower(cls, value: str) -> str:
+        if value not in RESNET_BLOCKS:
+            raise ValueError(f"unknown tower; one of {', '.join(RESNET_BLOCKS)} is needed")
+        return value
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> Self:
+        for heads in (self.encoder_attention_heads, self.decoder_attention_heads):
+            if heads < 1 or self.d_model % heads:
+                raise ValueError(f"d_model {self.d_model} is not a multiple of {heads} attention heads")
+        return self
+
+    @property
+    def tower_blocks(self) -> tuple[int, int, int]:
+        """Bottleneck blocks per ResNet stage."""
+        return RESNET_BLOCKS[self.resnet_type]
+
+    def grid_side(self, image_size: int) -> int:
+        """Image patches along one side of a square picture of `image_size` pixels.
+
+        Raises:
+            CheckpointError: the grid is larger than the image position table.
+        """
+        side = -(-image_size // TOWER_STRIDE)
+        if side > self.image_bucket_size:
+            raise CheckpointError(
+                f"patch_image_size {image_size} makes a {side} x {side} grid, and the image position table holds "
+                f"{self.image_bucket_size} x {self.image_bucket_size}. "
+                f"At most {self.image_bucket_size * TOWER_STRIDE} pixels fit this checkpoint."
+            )
+        return side
+
+
+def config_from_json(data: dict[str, Any], source: Path) -> OFAConfig:
+    """Check the parsed ``config.json`` of `source` and return the configuration.
+
+    Raises:
+        CheckpointError: not an OFA configuration, or a variant that cannot be run exactly.
+    """
+    model_type = data.get("model_type", "ofa")
+    if model_type != "ofa":
+        raise CheckpointError(
+            f"{source}: model_type is {model_type!r}; an OFA checkpoint says 'ofa'. Give the directory of an OFA model."
+        )
+    odd = [
+        f"{key}={data[key]!r} (only {only!r})"
+        for key, only in _ONLY_SUPPORTED.items()
+        if key in data and data[key] != only
+    ]
+    if odd:
+        raise CheckpointError(f"{source}: this OFA variant is not supported yet: {', '.join(odd)}.")
+    try:
+        return OFAConfig.model_validate(data)
+    except ValidationError as error:
+        details = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'values'}: {e['msg']}" for e in error.errors())
+        raise CheckpointError(f"{source}: {details}") from error

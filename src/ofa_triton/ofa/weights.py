@@ -1,0 +1,103 @@
+"""Fill an ``OFAModel`` from a checkpoint's tensors, naming everything that does not fit."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from pickle import UnpicklingError
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ofa_triton.errors import CheckpointError
+from ofa_triton.ofa.config import OFAConfig
+from ofa_triton.ofa.model import OFAModel
+
+_DERIVED = re.compile(
+    r"""(encoder|decoder)\.(image_rp_bucket|token_rp_bucket)
+      | decoder\.(image_position_idx|embed_image_positions|image_pos_ln|image_rel_pos_table_list)
+      | decoder\.code_layernorm_embedding
+      | mlp_head | temp$ | .*\.num_batches_tracked$""",
+    re.VERBOSE,
+)
+"""Tensors of a checkpoint that can be computed again, or that only drawing pictures and training need."""
+
+_EMBEDDING = "encoder.embed_tokens.weight"
+_TIED = ("decoder.embed_tokens.weight", "decoder.output_projection.weight")
+_NAMED = 8
+
+
+def tensors_from_file(path: Path) -> dict[str, Tensor]:
+    """Read ``pytorch_model.bin`` (with ``weights_only=True``: no pickle of the file is executed) or safetensors.
+
+    Raises:
+        CheckpointError: the file is cut short, damaged, or holds something other than tensors.
+    """
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise CheckpointError(
+            f"{path}: cannot be read as weights ({reason}). The file may be cut short, or be a pickle of something "
+            f"other than tensors, which is never executed. Download it again."
+        ) from error
+    if not isinstance(loaded, Mapping) or not all(isinstance(value, Tensor) for value in loaded.values()):
+        raise CheckpointError(
+            f"{path}: holds a {type(loaded).__name__}, not a table of tensors. A fairseq .pt file must first be "
+            f"converted to the hub's layout."
+        )
+    return dict(loaded)
+
+
+def model_from_tensors(config: OFAConfig, tensors: Mapping[str, Tensor], source: Path) -> OFAModel:
+    """Build the model in fp32 and evaluation mode.
+
+    Raises:
+        CheckpointError: names every tensor that is missing, unexpected or of another shape.
+    """
+    given = {name: tensor for name, tensor in tensors.items() if not _DERIVED.match(name)}
+    problems = _tied_problems(given)
+    given = {name: tensor for name, tensor in given.items() if name not in _TIED}
+    with torch.device("meta"):
+        model = OFAModel(config)
+    wanted = {
+        name: tensor for name, tensor in model.state_dict().items() if name not in _TIED and not _DERIVED.match(name)
+    }
+    problems += _listed("missing", [name for name in wanted if name not in given])
+    problems += _listed("unexpected", [name for name in given if name not in wanted])
+    misshapen = [
+        f"{name} is {list(given[name].shape)}, config.json makes it {list(wanted[name].shape)}"
+        for name in wanted
+        if name in given and given[name].shape != wanted[name].shape
+    ]
+    problems += _listed("misshapen", misshapen)
+    problems += _listed(
+        "not finite", [name for name in wanted if name in given and not bool(given[name].isfinite().all())]
+    )
+    if problems:
+        raise CheckpointError(f"{source}: the weights do not fit config.json. {' '.join(problems)}")
+    model.to_empty(device="cpu")
+    model.load_state_dict({name: given[name].float() for name in wanted}, strict=False)
+    return model.eval()
+
+
+def _tied_problems(tensors: Mapping[str, Tensor]) -> list[str]:
+    embedding = tensors.get(_EMBEDDING)
+    if embedding is None:
+        return []
+    untied = [
+        name
+        for name in _TIED
+        if name in tensors and not (tensors[name].shape == embedding.shape and torch.equal(tensors[name], embedding))
+    ]
+    return _listed(f"differ from {_EMBEDDING}, to which OFA ties them", untied)
+
+
+def _listed(kind: str, names: list[str]) -> list[str]:
+    if not names:
+        return []
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return [f"{len(names)} {kind}: {', '.join(names[:_NAMED])}{more}."]

@@ -1,0 +1,96 @@
+"""From the bytes of a picture to the pixels the image tower reads."""
+
+import base64
+import binascii
+import io
+import re
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from ofa_triton.errors import RequestError
+
+FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+"""What is decoded. Formats that call other programs or hold no pixels stay closed."""
+
+MAX_PIXELS = 89_478_485
+"""Pixels of a decoded picture, unless the configuration says otherwise: Pillow's own threshold for a bomb."""
+
+_BASE64 = re.compile(rb"\s*(?:data:[^,]{0,200},)?([A-Za-z0-9+/_\-\s]+={0,2})\s*")
+_QUOTED_BYTES = 16
+
+
+def decode_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
+    """Decode a picture, upright and in RGB, as ModelScope's ``load_image`` does; an animation gives its first frame.
+
+    Args:
+        data: the file itself, or its base64 text with or without a ``data:`` prefix, blanks and padding.
+        max_pixels: width times height above which nothing is decoded.
+
+    Raises:
+        RequestError: empty, not a picture, cut short, or larger than `max_pixels`.
+    """
+    if not data:
+        raise RequestError(f"IMAGE: 0 bytes. Send the bytes of a picture ({_formats()}) or their base64 text.")
+    image = _open(data)
+    width, height = image.size
+    if width * height > max_pixels:
+        raise RequestError(
+            f"IMAGE: {width} x {height} pixels; at most {max_pixels} are accepted. Send a smaller picture, or raise "
+            f"max_pixels in the preprocess stage's config.pbtxt."
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # odd metadata
+            return ImageOps.exif_transpose(image).convert("RGB")
+    except Exception as error:  # whatever a decoder raises on hostile bytes is the caller's error
+        raise RequestError(
+            f"IMAGE: the {image.format} file is damaged or cut short ({str(error) or type(error).__name__}). "
+            f"Send the whole file."
+        ) from error
+
+
+def resize_image(image: Image.Image, size: int) -> NDArray[np.uint8]:
+    """Pixels UINT8 [size, size, 3] by Pillow's antialiased bicubic filter. As in training, the aspect is not kept."""
+    return np.asarray(image.resize((size, size), Image.Resampling.BICUBIC))
+
+
+def _open(data: bytes) -> Image.Image:
+    try:
+        return _identify(data)
+    except UnidentifiedImageError:
+        match = _BASE64.fullmatch(data)
+    except Exception as error:
+        raise RequestError(
+            f"IMAGE: {len(data)} bytes that begin as a picture and cannot be read as one "
+            f"({str(error) or type(error).__name__}). Send the whole file."
+        ) from error
+    try:
+        if match:
+            return _identify(_from_base64(match[1]))
+    except (UnidentifiedImageError, binascii.Error):
+        pass
+    except Exception as error:
+        raise RequestError(f"IMAGE: base64 of a damaged picture ({str(error) or type(error).__name__}).") from error
+    kind = "is base64 text, but not of a picture" if match else "is not a picture"
+    raise RequestError(
+        f"IMAGE: what was sent {kind} ({len(data)} bytes, beginning {data[:_QUOTED_BYTES]!r}). "
+        f"Send the bytes of a picture ({_formats()}) or their base64 text."
+    )
+
+
+def _identify(data: bytes) -> Image.Image:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        return Image.open(io.BytesIO(data), formats=FORMATS)
+
+
+def _from_base64(text: bytes) -> bytes:
+    compact = bytes(text.translate(bytes.maketrans(b"-_", b"+/"), b" \t\r\n\v\f").rstrip(b"="))
+    return base64.b64decode(compact + b"=" * (-len(compact) % 4), validate=True)
+
+
+def _formats() -> str:
+    return ", ".join(FORMATS)
