@@ -38,7 +38,9 @@ def main() -> int:
 
 
 def _table(rows: list[dict[str, str]], answers: list[Answer], right: list[bool]) -> Table:
-    table = Table("picture", "statement (with what is known before)", "answer", "entailment, contradiction, neutral", "")
+    table = Table(
+        "picture", "statement (with what is known before)", "answer", "entailment, contradiction, neutral", ""
+    )
     for row, answer, good in zip(rows, answers, right, strict=True):
         statement = row["hypothesis"] + (f"\n(known: {row['premise']})" if "premise" in row else "")
         mark = "[green]right[/green]" if good else f"[red]wrong: {row['label']}[/red]"

@@ -86,11 +86,6 @@ class Checkpoint:
         return tokenizer_from_directory(self.path)
 
     @property
-    def max_tokens(self) -> int:
-        """Longest text in tokens that is read, beginning and end of sentence not counted."""
-        return min(self.model.max_src_length, self.config.max_position_embeddings - 2)
-
-    @property
     def preprocess_settings(self) -> PreprocessSettings:
         """What the preprocess stage needs. A checkpoint's own prompt serves the form it has gaps for."""
         prompts = {1: ENTAILMENT, 2: ENTAILMENT_WITH_PREMISE}
@@ -105,7 +100,8 @@ class Checkpoint:
         return PreprocessSettings(
             image_size=self.model.patch_image_size,
             max_words=self.model.max_src_length,
-            max_tokens=self.max_tokens,
+            max_tokens=self.model.max_src_length,
+            max_positions=self.config.max_position_embeddings,
             entailment_prompt=prompts[1],
             entailment_premise_prompt=prompts[2],
         )
@@ -114,9 +110,8 @@ class Checkpoint:
     def geometry(self) -> Geometry:
         """The lengths the contract needs."""
         rows, columns = self.grid
-        return Geometry(
-            self.model.patch_image_size, rows * columns, self.config.d_model, len(self.answers), self.max_tokens + 2
-        )
+        longest = min(self.model.max_src_length + 2, self.config.max_position_embeddings)
+        return Geometry(self.model.patch_image_size, rows * columns, self.config.d_model, len(self.answers), longest)
 
     @property
     def contract(self) -> Contract:

@@ -4,6 +4,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -43,7 +44,9 @@ def named(words: str, scene: Scene) -> list[Object]:
         else:
             assert single == "shape", words
     return [
-        it for it in scene.objects if size in (None, it.size) and colour in (None, it.colour) and shape in (None, it.shape)
+        it
+        for it in scene.objects
+        if size in (None, it.size) and colour in (None, it.colour) and shape in (None, it.shape)
     ]
 
 
@@ -114,9 +117,11 @@ def test_boxes_hold_the_shapes_pixels() -> None:
     pixels = np.asarray(paint(scene)).astype(int)
     changed = (abs(pixels - pixels[0, 0]).sum(2) > 0).nonzero()
     boxes = [it.box for it in scene.objects]
-    assert all(any(l - 1 <= x <= r + 1 and t - 1 <= y <= b + 1 for l, t, r, b in boxes) for y, x in zip(*changed, strict=True))
+    for y, x in zip(*changed, strict=True):
+        assert any(a - 1 <= x <= c + 1 and b - 1 <= y <= d + 1 for a, b, c, d in boxes)
     for left, top, right, bottom in boxes:
-        assert 0 <= left < right <= scene.width and 0 <= top < bottom <= scene.height
+        assert 0 <= left < right <= scene.width
+        assert 0 <= top < bottom <= scene.height
         assert tuple(pixels[int((top + bottom) / 2), int((left + right) / 2)]) != tuple(pixels[0, 0])
 
 
@@ -130,7 +135,7 @@ def test_shapes_do_not_overlap_and_sizes_differ() -> None:
 
 def test_seed_ranges_are_disjoint() -> None:
     ranges = sorted((TOWER_SEEDS, TRAINING_SEEDS, HELD_OUT_SEEDS, DEMO_SEEDS), key=lambda it: it.start)
-    assert all(a.stop <= b.start for a, b in zip(ranges, ranges[1:], strict=False))
+    assert all(a.stop <= b.start for a, b in pairwise(ranges))
 
 
 def test_labels_agree_with_a_second_reading() -> None:
@@ -169,7 +174,8 @@ def test_answers_agree_with_a_second_reading() -> None:
             made = question(scene, rng)
             if made is None:
                 continue
-            assert made.answer in ANSWER_LIST and made.text.endswith("?")
+            assert made.answer in ANSWER_LIST
+            assert made.text.endswith("?")
             text = made.text.removesuffix("?")
             if match := re.fullmatch(r"how many (.+) (?:are there|can be seen)", text):
                 assert NUMBERS[len(named(match[1], scene))] == made.answer

@@ -18,7 +18,7 @@ FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF"
 MAX_PIXELS = 89_478_485
 """Pixels of a decoded picture, unless the configuration says otherwise: Pillow's own threshold for a bomb."""
 
-_BASE64 = re.compile(rb"\s*(?:data:[^,]{0,200},)?([A-Za-z0-9+/_\-\s]+={0,2})\s*")
+_BASE64 = re.compile(rb"\s*(?:data:[^,]{0,200},)?([A-Za-z0-9+/_\-\r\n]+={0,2})\s*")
 _QUOTED_BYTES = 16
 
 
@@ -34,12 +34,15 @@ def decode_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """
     if not data:
         raise RequestError(f"IMAGE: 0 bytes. Send the bytes of a picture ({_formats()}) or their base64 text.")
-    image = _open(data)
-    width, height = image.size
-    if width * height > max_pixels:
+    try:
+        image = _open(data)
+        size = f"{image.width} x {image.height} pixels"
+    except Image.DecompressionBombError as error:  # Pillow's own limit, twice MAX_PIXELS
+        size, image = str(error), None
+    if image is None or image.width * image.height > max_pixels:
         raise RequestError(
-            f"IMAGE: {width} x {height} pixels; at most {max_pixels} are accepted. Send a smaller picture, or raise "
-            f"max_pixels in the preprocess stage's config.pbtxt."
+            f"IMAGE: {size}; at most {max_pixels} pixels are accepted. Send a smaller picture, or raise max_pixels in the "
+            f"preprocess stage's config.pbtxt."
         )
     try:
         with warnings.catch_warnings():
@@ -62,6 +65,8 @@ def _open(data: bytes) -> Image.Image:
         return _identify(data)
     except UnidentifiedImageError:
         match = _BASE64.fullmatch(data)
+    except Image.DecompressionBombError:
+        raise
     except Exception as error:
         raise RequestError(
             f"IMAGE: {len(data)} bytes that begin as a picture and cannot be read as one "
@@ -72,9 +77,11 @@ def _open(data: bytes) -> Image.Image:
             return _identify(_from_base64(match[1]))
     except (UnidentifiedImageError, binascii.Error):
         pass
+    except Image.DecompressionBombError:
+        raise
     except Exception as error:
         raise RequestError(f"IMAGE: base64 of a damaged picture ({str(error) or type(error).__name__}).") from error
-    kind = "is base64 text, but not of a picture" if match else "is not a picture"
+    kind = "is base64 text, but not of a picture" if match else "is not a picture, or is cut off in its first bytes"
     raise RequestError(
         f"IMAGE: what was sent {kind} ({len(data)} bytes, beginning {data[:_QUOTED_BYTES]!r}). "
         f"Send the bytes of a picture ({_formats()}) or their base64 text."
@@ -83,12 +90,12 @@ def _open(data: bytes) -> Image.Image:
 
 def _identify(data: bytes) -> Image.Image:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        warnings.simplefilter("ignore")  # the limit on pixels is checked by the caller
         return Image.open(io.BytesIO(data), formats=FORMATS)
 
 
 def _from_base64(text: bytes) -> bytes:
-    compact = bytes(text.translate(bytes.maketrans(b"-_", b"+/"), b" \t\r\n\v\f").rstrip(b"="))
+    compact = bytes(text.translate(bytes.maketrans(b"-_", b"+/"), b"\r\n").rstrip(b"="))
     return base64.b64decode(compact + b"=" * (-len(compact) % 4), validate=True)
 
 

@@ -18,6 +18,11 @@ class Prompt:
             parts = list(Formatter().parse(template))
         except ValueError as error:
             raise CheckpointError(f"prompt {template!r} is not a sentence with {{}} for its texts: {error}.") from error
+        if any(name or spec or conversion for _, name, spec, conversion in parts):
+            raise CheckpointError(
+                f"prompt {template!r} has a numbered, named or formatted gap; only plain {{}} gaps are filled. "
+                f"Write {{}} for each text, in order."
+            )
         self.template = template
         self.gaps = sum(name is not None for _, name, _, _ in parts)
         self._parts = [(literal, name is not None) for literal, name, _, _ in parts]

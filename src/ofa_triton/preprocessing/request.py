@@ -21,13 +21,23 @@ SETTINGS_FILE = "preprocess.json"
 
 
 class PreprocessSettings(BaseModel):
-    """What the preprocess stage must know of a checkpoint; written by ``export`` beside the tokenizer's files."""
+    """What the preprocess stage must know of a checkpoint; written by ``export`` beside the tokenizer's files.
+
+    Attributes:
+        image_size: side of the resized picture, in pixels.
+        max_words: words of a text that are read.
+        max_tokens: tokens of the filled prompt that are read, beginning and end of sentence not counted.
+        max_positions: positions the model has for text.
+        entailment_prompt: the sentence for a statement alone.
+        entailment_premise_prompt: the sentence for premise and statement.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     image_size: int
     max_words: int
     max_tokens: int
+    max_positions: int
     entailment_prompt: str
     entailment_premise_prompt: str
 
@@ -59,6 +69,11 @@ class Preprocessor:
         if premise is not None:
             prompt, texts = self._premise_and_hypothesis, [self._statement("PREMISE", premise), *texts]
         ids = prompt_ids(self.tokenizer, prompt, texts, self.settings.max_tokens)
+        if len(ids) > self.settings.max_positions:
+            raise RequestError(
+                f"HYPOTHESIS: the text makes {len(ids)} tokens with its prompt; the checkpoint's position table holds "
+                f"{self.settings.max_positions}. Send a shorter text."
+            )
         return Prepared(self.pixels(image), ids)
 
     def entailment_batch(self, fields: Mapping[str, NDArray[np.object_]]) -> list[Prepared]:
