@@ -31,7 +31,10 @@ def main() -> int:
         answers = [
             answer for _, answer in ask_all(questions, url=server.grpc_url, checkpoint=None, out=OUT, timeout_s=60)
         ]
-    right = [isinstance(a, OfaTritonError) is False and a.label == row["label"] for a, row in zip(answers, rows)]
+    right = [
+        not isinstance(answer, OfaTritonError) and answer.label == row["label"]
+        for answer, row in zip(answers, rows, strict=True)
+    ]
     console.print(_table(rows, answers, right))
     console.print(f"\n{sum(right)} of {len(right)} right.")
     return 0 if all(right) else 1

@@ -1,4 +1,4 @@
-"""Small random checkpoints in the hub's layout, made with our own model: what tests run when the answer does not matter."""
+"""Small random checkpoints in the hub's layout, made with our own model, for tests that need no trained one."""
 
 import json
 import shutil

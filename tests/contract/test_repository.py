@@ -66,7 +66,7 @@ def test_no_stage_that_can_fail_is_cached() -> None:
         ("ensemble", 'input_map { key: "HYPOTHESIS" .*}', "", "step 'preprocess': nothing feeds HYPOTHESIS"),
         ("ensemble", 'key: "PREMISE"', 'key: "PREMISES"', "the model takes no input 'PREMISES'"),
         ("ensemble", 'output_map { key: "SCORES"', 'output_map { key: "S"', "gives no 'S', but SCORES"),
-        ("ensemble", 'value: "pixel_values" }\n    output_map { key: "image', 'value: "input_ids" }\n    output_map { key: "image', "differ in type or shape"),
+        ("ensemble", r'value: "pixel_values" }(?=\n    output_map { key: "image)', 'value: "input_ids" }', "differ in type"),
         ("ensemble", "max_batch_size: 8", "max_batch_sise: 8", r"config.pbtxt: 4:1 : .*max_batch_sise"),
         ("text_encoder", "max_batch_size: 8", "max_batch_size: 4", "takes batches of 4, the ensemble of 8"),
         ("text_encoder", "max_batch_size: 8", "max_batch_size: 16", "max_batch_size 16 is more than the 8"),
@@ -82,7 +82,7 @@ def test_disagreement_is_refused(built: Path, sources: Path, file: str, old: str
 
 
 def test_unknown_target_names_the_known_ones(built: Path, tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="there is no target 'sm99'; there are .*cpu"):
+    with pytest.raises(BuildError, match=r"there is no target 'sm99'; there are .*cpu"):
         engines_from_export(built / "onnx", tmp_path, "sm99")
 
 

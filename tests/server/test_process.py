@@ -112,7 +112,7 @@ def test_a_stage_that_cannot_load_says_why(built: Path, tmp_path: Path) -> None:
 
 def test_a_python_without_shared_library_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "Path", lambda *parts: Path("/nonexistent"))
-    with pytest.raises(ServerError, match=rf"libpython3\.\d+\.so\.1\.0 was not found.*apt-get install libpython3"):
+    with pytest.raises(ServerError, match=r"libpython3\.\d+\.so\.1\.0 was not found.*apt-get install libpython3"):
         shared_libpython()
 
 

@@ -88,7 +88,7 @@ def test_a_damaged_directory_is_described(copy: Path, damage: Callable[[Path], N
 @pytest.mark.parametrize("path", ["nowhere", "file"])
 def test_a_path_that_is_no_directory(tmp_path: Path, path: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(CheckpointError, match="does not exist|is a file"):
+    with pytest.raises(CheckpointError, match=r"does not exist|is a file"):
         checkpoint_from_directory(tmp_path / path)
 
 

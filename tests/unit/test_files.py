@@ -24,7 +24,7 @@ def test_a_failure_leaves_the_old_and_nothing_else(tmp_path: Path, error: type[B
     target = tmp_path / "target"
     with replaced_directory(target) as directory:
         fill(directory, "old")
-    with pytest.raises(error), replaced_directory(target) as directory:
+    with pytest.raises(error), replaced_directory(target) as directory:  # noqa: PT012 - the block is what is tested
         fill(directory, "half")
         raise error
     assert (target / MANIFEST).read_text() == "old"

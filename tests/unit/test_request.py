@@ -74,5 +74,5 @@ def test_text_longer_than_the_position_table_is_refused(
     (export / SETTINGS_FILE).write_text(settings.model_dump_json())
     long_tables = Preprocessor(export)
     assert len(long_tables.entailment(PNG, b"bird " * 1010).input_ids) <= 1024
-    with pytest.raises(RequestError, match="HYPOTHESIS: the text makes 1109 tokens.*position table holds 1024"):
+    with pytest.raises(RequestError, match=r"HYPOTHESIS: the text makes 1109 tokens.*position table holds 1024"):
         long_tables.entailment(PNG, b"bird " * 1100)

@@ -41,8 +41,8 @@ def decode_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
         size, image = str(error), None
     if image is None or image.width * image.height > max_pixels:
         raise RequestError(
-            f"IMAGE: {size}; at most {max_pixels} pixels are accepted. Send a smaller picture, or raise max_pixels in the "
-            f"preprocess stage's config.pbtxt."
+            f"IMAGE: {size}; at most {max_pixels} pixels are accepted. Send a smaller picture, or raise max_pixels "
+            f"in the preprocess stage's config.pbtxt."
         )
     try:
         with warnings.catch_warnings():
