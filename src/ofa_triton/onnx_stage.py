@@ -41,6 +41,8 @@ class OnnxStage:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
+        # A memory pattern is kept for every shape that was seen; texts and batches come in many.
+        options.enable_mem_pattern = False
         # Idle workers sleep: spinning ones would take the cores from the other stages.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:

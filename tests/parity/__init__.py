@@ -1,0 +1,1 @@
+"""What this package answers, held against ModelScope's own code."""
