@@ -19,7 +19,8 @@ class StageFile(BaseModel):
         file: name of the ONNX file.
         sha256: of the file.
         bytes: its size, external data included.
-        weight_bytes: of the parameters the stage really has.
+        weight_bytes: of the checkpoint's parameters that the stage reads, in fp32.
+        resident_bytes: memory that loading it takes.
         largest_difference: from PyTorch, over all sizes that were checked.
     """
 
@@ -29,6 +30,7 @@ class StageFile(BaseModel):
     sha256: str
     bytes: int
     weight_bytes: int
+    resident_bytes: int
     largest_difference: float
 
 

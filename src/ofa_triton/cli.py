@@ -104,10 +104,11 @@ def export(
     if as_json:
         typer.echo(manifest.model_dump_json())
         return
-    table = Table("stage", "file, MB", "weights, MB", "ratio", "largest difference from PyTorch", box=None)
+    table = Table("stage", "weights, MB", "file, MB", "loaded, MB", "largest difference from PyTorch", box=None)
     for name, stage in manifest.stages.items():
-        megabytes = (f"{size / 1e6:.1f}" for size in (stage.bytes, stage.weight_bytes))
-        table.add_row(name, *megabytes, f"{stage.bytes / stage.weight_bytes:.2f}", f"{stage.largest_difference:.1e}")
+        sizes = (stage.bytes, stage.resident_bytes)
+        against_weights = (f"{size / 1e6:.1f} ({size / stage.weight_bytes:.2f}x)" for size in sizes)
+        table.add_row(name, f"{stage.weight_bytes / 1e6:.1f}", *against_weights, f"{stage.largest_difference:.1e}")
     notes.print(table)
     notes.print(f"[green]exported[/green] {checkpoint} to {out / 'onnx'}")
 

@@ -23,9 +23,12 @@ def download_checkpoint(model_id: str, out: Path, revision: str | None = None) -
     except ImportError as error:
         raise ServerError("the hub's client is not installed. Run: pip install 'ofa-triton[hub]'") from error
     target = out / name
+    fresh = not target.exists()
     try:
         snapshot_download(model_id, revision=revision, local_dir=str(target))
     except Exception as error:  # the client raises whatever its transports raise
+        if fresh and target.is_dir() and not any(target.iterdir()):
+            target.rmdir()
         raise ServerError(
             f"{model_id} could not be fetched: {type(error).__name__}: {error}. "
             f"Check the id and the network; running the same command again resumes."

@@ -17,6 +17,7 @@ from ofa_triton.checkpoint import Checkpoint
 from ofa_triton.contract import DTYPES, Axis, Stage
 from ofa_triton.errors import ContractError
 from ofa_triton.files import MANIFEST, replaced_directory, sha256
+from ofa_triton.memory import resident_bytes
 from ofa_triton.ofa.model import OFAModel
 from ofa_triton.ofa.stages import FusionHeadStage, TextEncoderStage, VisionEncoderStage
 from ofa_triton.ofa.weights import model_from_tensors, tensors_from_file
@@ -59,6 +60,7 @@ def export_checkpoint(checkpoint: Checkpoint, out: Path, progress: Progress = la
                 sha256=sha256(path),
                 bytes=sum(file.stat().st_size for file in directory.glob(f"{path.name}*")),
                 weight_bytes=_weight_bytes(model, stage.name),
+                resident_bytes=resident_bytes(path),
                 largest_difference=difference,
             )
         _write_preprocess(checkpoint, directory / PREPROCESS_DIRECTORY)

@@ -16,6 +16,7 @@ from ofa_triton.onnx_stage import OnnxStage
 from ofa_triton.parity import check_stage, example_inputs, largest_difference
 
 STAGES = ("vision_encoder", "text_encoder", "fusion_head")
+MEASURED = {"stages": {name: {"resident_bytes"} for name in STAGES}}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def test_a_row_is_the_same_alone_and_in_a_batch(built: Path, manifest: ExportMan
 
 def test_export_is_reproducible(checkpoint: Checkpoint, manifest: ExportManifest, tmp_path: Path) -> None:
     again = export_checkpoint(checkpoint, tmp_path / "again")
-    assert again == manifest
+    assert again.model_dump(exclude=MEASURED) == manifest.model_dump(exclude=MEASURED)
 
 
 def test_a_stage_that_differs_is_not_kept(

@@ -66,7 +66,7 @@ def test_no_stage_that_can_fail_is_cached() -> None:
         ("ensemble", 'input_map { key: "HYPOTHESIS" .*}', "", "step 'preprocess': nothing feeds HYPOTHESIS"),
         ("ensemble", 'key: "PREMISE"', 'key: "PREMISES"', "the model takes no input 'PREMISES'"),
         ("ensemble", 'output_map { key: "SCORES"', 'output_map { key: "S"', "gives no 'S', but SCORES"),
-        ("ensemble", r'value: "pixel_values" }(?=\n    output_map { key: "image)', 'value: "input_ids" }', "differ in type"),
+        ("ensemble", r'value: "pixel_values" }(?=\n    output_map { key: "image)', 'value: "input_ids" }', "differ"),
         ("ensemble", "max_batch_size: 8", "max_batch_sise: 8", r"config.pbtxt: 4:1 : .*max_batch_sise"),
         ("text_encoder", "max_batch_size: 8", "max_batch_size: 4", "takes batches of 4, the ensemble of 8"),
         ("text_encoder", "max_batch_size: 8", "max_batch_size: 16", "max_batch_size 16 is more than the 8"),
