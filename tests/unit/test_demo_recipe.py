@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-
 from demo.recipe.nouns import caption
 from demo.recipe.questions import ANSWER_LIST, question
 from demo.recipe.scenes import (

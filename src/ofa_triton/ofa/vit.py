@@ -71,7 +71,7 @@ class VisionTransformer(nn.Module):
         grid = features.shape[-2:]
         positions = self._positions(pixels.shape[-2], (grid[0], grid[1]))
         x = self.ln_pre(features.flatten(2).transpose(1, 2) + positions)
-        return self.transformer.resblocks(x).transpose(1, 2).unflatten(-1, grid)  # type: ignore[operator, union-attr]
+        return self.transformer.resblocks(x).transpose(1, 2).unflatten(-1, grid)  # type: ignore[operator]
 
     def _positions(self, height: int, grid: tuple[int, int]) -> Tensor:
         """Position embeddings [P, W]; resized bilinearly when the picture's height is not the native one."""
