@@ -21,7 +21,7 @@ def describe_checkpoint(path: Path) -> dict[str, Any]:
         "size": _SIZES.get(config.d_model, f"custom, width {config.d_model}"),
         "parameters": _parameters(path),
         "layers": [config.encoder_layers, config.decoder_layers],
-        "tower": config.resnet_type,
+        "tower": config.tower,
         "task": checkpoint.task,
         "answers": dict(zip(checkpoint.answers, checkpoint.labels, strict=True)),
         "picture": f"{geometry.image_size} x {geometry.image_size} pixels, {geometry.patches} patches",

@@ -34,6 +34,11 @@ class Case:
     config: dict[str, Any] = field(default_factory=dict)
 
 
+HUGE_HEADS = {"d_model": 160, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+ENTANGLED = {"entangle_position_embedding": True}
+RESIZED = {"interpolate_position": True, "orig_patch_image_size": 64}
+OFASYS = {"use_ofasys": True}
+
 CASES = {
     "one row": Case((64, 64), [7], [5]),
     "hub's own file, with derived tensors": Case((64, 64), [9], [4], seed=1, with_derived=True),
@@ -75,6 +80,28 @@ CASES = {
             "attn_scale_factor": 1.0,
         },
     ),
+    "head width of huge": Case((64, 64), [9, 5], [4, 6], seed=13, config=HUGE_HEADS),
+    "scaled branches": Case((64, 64), [9, 5], [4, 6], seed=14, config={"use_gamma_feature": True}),
+    "one table for all layers": Case((64, 64), [9, 5], [4, 6], seed=15, config={"share_attn_bias": True}),
+    "entangled positions": Case((64, 96), [9, 5], [4, 6], seed=16, config=ENTANGLED),
+    "entangled in the encoder alone": Case(
+        (64, 64), [9, 5], [4, 6], seed=17, config=ENTANGLED | {"disable_entangle": True}
+    ),
+    "positions resized to a larger grid": Case((96, 128), [9], [4], seed=18, config=RESIZED),
+    "positions not resized to a smaller grid": Case((48, 64), [9], [4], seed=18, config=RESIZED),
+    "vit_base, native": Case((224, 224), [9, 5], [4, 6], seed=19, config=OFASYS),
+    "vit_base, larger": Case((256, 256), [9], [4], seed=19, config=OFASYS),
+    "vit_base, odd and oblong": Case((100, 230), [9], [4], seed=19, config=OFASYS),
+    "vit_base, entangled": Case((224, 224), [9, 5], [4, 6], seed=20, config=OFASYS | ENTANGLED),
+    "vit_base, entangled, scaled, one table": Case(
+        (192, 192),
+        [9, 5],
+        [4, 6],
+        seed=21,
+        config=OFASYS | ENTANGLED | {"use_gamma_feature": True, "share_attn_bias": True},
+    ),
+    "vit_large": Case((280, 280), [9], [4], seed=22, config=OFASYS | {"vit_type": "vit_large"}),
+    "vit_large_336": Case((336, 336), [9], [4], seed=23, config=OFASYS | ENTANGLED | {"vit_type": "vit_large_336"}),
 }
 
 

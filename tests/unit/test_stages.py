@@ -15,9 +15,24 @@ LONGEST = 48
 ANSWERS = [4420, 117, 2085]
 
 
-@pytest.fixture(scope="module")
-def model() -> OFAModel:
-    return random_model(seed=3)
+VARIANTS = {
+    "plain": {},
+    "scaled branches": {"use_gamma_feature": True},
+    "one table": {"share_attn_bias": True},
+    "entangled": {"entangle_position_embedding": True},
+    "resized positions": {"interpolate_position": True, "orig_patch_image_size": 32},
+    "ofasys": {"use_ofasys": True},
+    "ofasys, entangled, scaled": {
+        "use_ofasys": True,
+        "entangle_position_embedding": True,
+        "use_gamma_feature": True,
+    },
+}
+
+
+@pytest.fixture(scope="module", params=VARIANTS.values(), ids=list(VARIANTS))
+def model(request: pytest.FixtureRequest) -> OFAModel:
+    return random_model(seed=3, **request.param)
 
 
 def texts(*lengths: int, padded: int) -> Tensor:

@@ -1,7 +1,8 @@
 """``config.json`` of an OFA checkpoint: the numbers that shape the network."""
 
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
@@ -16,8 +17,29 @@ RESNET_BLOCKS = {
 }
 """Bottleneck blocks in the three stages OFA keeps. The 18 and 34 names build bottlenecks too."""
 
-TOWER_STRIDE = 16
-"""Pixels of the picture per image patch, each way."""
+RESNET_STRIDE = 16
+"""Pixels of the picture per patch of a ResNet tower, each way."""
+
+RESNET_WIDTH = 1024
+
+
+class VitShape(NamedTuple):
+    """Lengths of a ViT tower: the picture side it was trained at and its patch in pixels, width, layers and heads."""
+
+    native: int
+    patch: int
+    width: int
+    layers: int
+    heads: int
+
+
+VIT_SHAPES = {
+    "vit_base": VitShape(224, 16, 768, 9, 12),
+    "vit_large": VitShape(224, 14, 1024, 18, 16),
+    "vit_large_336": VitShape(336, 14, 1024, 18, 16),
+    "vit_huge": VitShape(224, 14, 1280, 24, 16),
+}
+"""Towers of the checkpoints that come from OFA-Sys (``use_ofasys``)."""
 
 _ONLY_SUPPORTED: dict[str, object] = {
     "activation_function": "gelu",
@@ -30,11 +52,6 @@ _ONLY_SUPPORTED: dict[str, object] = {
     "share_decoder_input_output_embed": True,
     "use_image_feature": True,
     "scale_embedding": False,
-    "entangle_position_embedding": False,
-    "interpolate_position": False,
-    "share_attn_bias": False,
-    "use_ofasys": False,
-    "use_gamma_feature": False,
 }
 
 
@@ -60,16 +77,27 @@ class OFAConfig(BaseModel):
     token_bucket_size: int = 256
     image_bucket_size: int = 42
     attn_scale_factor: float = 2.0
+    use_ofasys: bool = False
+    vit_type: str = "vit_base"
+    entangle_position_embedding: bool = False
+    disable_entangle: bool = False
+    use_gamma_feature: bool = False
+    share_attn_bias: bool = False
+    interpolate_position: bool = False
+    orig_patch_image_size: int = 224
     bos_token_id: int = 0
     pad_token_id: int = 1
     eos_token_id: int = 2
 
     @field_validator("resnet_type")
     @classmethod
-    def _known_tower(cls, value: str) -> str:
-        if value not in RESNET_BLOCKS:
-            raise ValueError(f"unknown tower; one of {', '.join(RESNET_BLOCKS)} is needed")
-        return value
+    def _known_resnet(cls, value: str) -> str:
+        return _one_of(value, RESNET_BLOCKS)
+
+    @field_validator("vit_type")
+    @classmethod
+    def _known_vit(cls, value: str) -> str:
+        return _one_of(value, VIT_SHAPES)
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> Self:
@@ -79,24 +107,41 @@ class OFAConfig(BaseModel):
         return self
 
     @property
-    def tower_blocks(self) -> tuple[int, int, int]:
-        """Bottleneck blocks per ResNet stage."""
-        return RESNET_BLOCKS[self.resnet_type]
+    def tower(self) -> str:
+        """Name of the image tower."""
+        return self.vit_type if self.use_ofasys else self.resnet_type
+
+    @property
+    def tower_width(self) -> int:
+        """Channels that the image tower gives."""
+        return VIT_SHAPES[self.vit_type].width if self.use_ofasys else RESNET_WIDTH
+
+    @property
+    def has_absolute_bias(self) -> bool:
+        """Whether attention is biased by absolute positions; OFA-Sys models may have them in the embeddings alone."""
+        return not (self.use_ofasys and self.entangle_position_embedding)
 
     def grid_side(self, image_size: int) -> int:
         """Image patches along one side of a square picture of `image_size` pixels.
 
         Raises:
-            CheckpointError: the grid is larger than the image position table.
+            CheckpointError: there are none, or more than the image position table holds.
         """
-        side = -(-image_size // TOWER_STRIDE)
-        if side > self.image_bucket_size:
+        stride = VIT_SHAPES[self.vit_type].patch if self.use_ofasys else RESNET_STRIDE
+        side = image_size // stride if self.use_ofasys else -(-image_size // stride)
+        if not 1 <= side <= self.image_bucket_size:
             raise CheckpointError(
-                f"patch_image_size {image_size} makes a {side} x {side} grid, and the image position table holds "
+                f"patch_image_size {image_size} makes a {side} x {side} grid; the image position table holds 1 x 1 to "
                 f"{self.image_bucket_size} x {self.image_bucket_size}. "
-                f"At most {self.image_bucket_size * TOWER_STRIDE} pixels fit this checkpoint."
+                f"From {stride} to {self.image_bucket_size * stride} pixels fit this checkpoint."
             )
         return side
+
+
+def _one_of(value: str, known: Collection[str]) -> str:
+    if value not in known:
+        raise ValueError(f"unknown tower {value!r}; one of {', '.join(known)} is needed")
+    return value
 
 
 def config_from_json(data: dict[str, Any], source: Path) -> OFAConfig:

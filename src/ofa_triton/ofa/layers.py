@@ -3,6 +3,7 @@
 Legend: B batch, Q query positions, K key positions, D width, H heads, F feed-forward width.
 """
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 from torch.nn.parameter import Parameter
@@ -45,11 +46,17 @@ class Attention(nn.Module):
         return self.out_proj(merge_heads(weights @ v * self.c_attn[:, None, None]))
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward, each a residual branch."""
+def _scaled(branch: Tensor, gamma: Tensor | None) -> Tensor:
+    return branch if gamma is None else gamma * branch
 
-    def __init__(self, width: int, heads: int, ffn: int, scale_factor: float) -> None:
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward, each a residual branch; with `gamma`, scaled per channel where it joins."""
+
+    def __init__(self, width: int, heads: int, ffn: int, scale_factor: float, *, gamma: bool = False) -> None:
         super().__init__()
+        self.weight_self_attn = Parameter(torch.ones(width)) if gamma else None
+        self.weight_ffn = Parameter(torch.ones(width)) if gamma else None
         self.self_attn = Attention(width, heads, scale_factor)
         self.self_attn_layer_norm = nn.LayerNorm(width)
         self.self_attn_mid_layer_norm = nn.LayerNorm(width)
@@ -61,12 +68,16 @@ class EncoderLayer(nn.Module):
     def attend_self(self, x: Tensor, bias: Tensor) -> Tensor:
         """The self-attention block with its residual."""
         z = self.self_attn_layer_norm(x)
-        return x + self.self_attn_mid_layer_norm(self.self_attn(z, z, bias))
+        return self.add_self(x, self.self_attn(z, z, bias))
+
+    def add_self(self, x: Tensor, z: Tensor) -> Tensor:
+        """Add self-attention's output `z`, normed and scaled."""
+        return x + _scaled(self.self_attn_mid_layer_norm(z), self.weight_self_attn)
 
     def feed_forward(self, x: Tensor) -> Tensor:
         """The feed-forward block with its residual; GELU is the exact one."""
         z = self.ffn_layer_norm(gelu(self.fc1(self.final_layer_norm(x))))
-        return x + self.fc2(z)
+        return x + _scaled(self.fc2(z), self.weight_ffn)
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
         return self.feed_forward(self.attend_self(x, bias))
@@ -75,16 +86,20 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(EncoderLayer):
     """An encoder layer with cross-attention between its two blocks."""
 
-    def __init__(self, width: int, heads: int, ffn: int, scale_factor: float) -> None:
-        super().__init__(width, heads, ffn, scale_factor)
+    def __init__(self, width: int, heads: int, ffn: int, scale_factor: float, *, gamma: bool = False) -> None:
+        super().__init__(width, heads, ffn, scale_factor, gamma=gamma)
+        self.weight_cross_attn = Parameter(torch.ones(width)) if gamma else None
         self.cross_attn = Attention(width, heads, scale_factor)
         self.cross_attn_layer_norm = nn.LayerNorm(width)
         self.cross_attn_mid_layer_norm = nn.LayerNorm(width)
 
     def attend_cross(self, x: Tensor, states: Tensor, bias: Tensor) -> Tensor:
         """The cross-attention block with its residual."""
-        z = self.cross_attn(self.cross_attn_layer_norm(x), states, bias)
-        return x + self.cross_attn_mid_layer_norm(z)
+        return self.add_cross(x, self.cross_attn(self.cross_attn_layer_norm(x), states, bias))
+
+    def add_cross(self, x: Tensor, z: Tensor) -> Tensor:
+        """Add cross-attention's output `z`, normed and scaled."""
+        return x + _scaled(self.cross_attn_mid_layer_norm(z), self.weight_cross_attn)
 
     def forward(  # type: ignore[override]
         self, x: Tensor, states: Tensor, self_bias: Tensor, cross_bias: Tensor

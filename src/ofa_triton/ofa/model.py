@@ -10,10 +10,11 @@ L = P + T encoder positions, N decoder tokens, D width, H heads, V vocabulary.
 import torch
 from torch import Tensor, nn
 
-from ofa_triton.ofa.config import OFAConfig
+from ofa_triton.ofa.config import RESNET_BLOCKS, RESNET_STRIDE, VIT_SHAPES, OFAConfig
 from ofa_triton.ofa.layers import DecoderLayer, EncoderLayer, query_scale, split_heads
 from ofa_triton.ofa.positions import image_buckets, image_position_ids, token_buckets
-from ofa_triton.ofa.resnet import OUT_CHANNELS, ResNet
+from ofa_triton.ofa.resnet import ResNet
+from ofa_triton.ofa.vit import VisionTransformer
 
 MASKED = -1e4
 """Added to the score of a key that must not be seen: exp of it is 0 in fp32, and it is finite in fp16."""
@@ -31,20 +32,22 @@ class Encoder(nn.Module):
         self.embed_tokens = nn.Embedding(config.vocab_size, width)
         self.type_embedding = nn.Embedding(2, width)
         self.layernorm_embedding = nn.LayerNorm(width)
-        self.embed_images = ResNet(config.tower_blocks)
-        self.image_proj = nn.Linear(OUT_CHANNELS, width)
+        self.embed_images = image_tower(config)
+        self.image_proj = nn.Linear(config.tower_width, width)
         self.patch_layernorm_embedding = nn.LayerNorm(width)
         self.embed_positions = nn.Embedding(config.max_position_embeddings + 2, width)
         self.embed_image_positions = nn.Embedding(config.image_bucket_size**2 + 1, width)
-        self.pos_ln = nn.LayerNorm(width)
-        self.image_pos_ln = nn.LayerNorm(width)
-        self.pos_q_linear = nn.Linear(width, width)
-        self.pos_k_linear = nn.Linear(width, width)
-        self.token_rel_pos_table_list = _bias_tables(config.encoder_layers, 2 * config.token_bucket_size - 1, heads)
-        image_rows = (2 * config.image_bucket_size - 1) ** 2 + 3
-        self.image_rel_pos_table_list = _bias_tables(config.encoder_layers, image_rows, heads)
+        if not config.use_ofasys:
+            self.pos_ln = nn.LayerNorm(width)
+            self.image_pos_ln = nn.LayerNorm(width)
+        if config.has_absolute_bias:
+            self.pos_q_linear = nn.Linear(width, width)
+            self.pos_k_linear = nn.Linear(width, width)
+        tables = 1 if config.share_attn_bias else config.encoder_layers
+        self.token_rel_pos_table_list = _bias_tables(tables, 2 * config.token_bucket_size - 1, heads)
+        self.image_rel_pos_table_list = _bias_tables(tables, (2 * config.image_bucket_size - 1) ** 2 + 3, heads)
         self.layers = nn.ModuleList(
-            EncoderLayer(width, heads, config.encoder_ffn_dim, config.attn_scale_factor)
+            EncoderLayer(width, heads, config.encoder_ffn_dim, config.attn_scale_factor, gamma=config.use_gamma_feature)
             for _ in range(config.encoder_layers)
         )
         self.layer_norm = nn.LayerNorm(width)
@@ -52,45 +55,68 @@ class Encoder(nn.Module):
     def embed_pixels(self, pixels: Tensor) -> tuple[Tensor, Grid]:
         """Normalised pixels FP32 [B, 3, height, width] to image embeddings [B, P, D] and their grid."""
         features = self.embed_images(pixels)
-        return self.project_features(features.flatten(2).transpose(1, 2)), tuple(features.shape[-2:])
-
-    def project_features(self, features: Tensor) -> Tensor:
-        """Tower features [B, P, 1024] to image embeddings [B, P, D]."""
-        x = self.image_proj(features) + self.type_embedding.weight[1]
-        return self.patch_layernorm_embedding(x)
+        grid = (features.shape[-2], features.shape[-1])
+        x = self.image_proj(features.flatten(2).transpose(1, 2)) + self.type_embedding.weight[1]
+        if self.config.entangle_position_embedding:
+            x = x + self.image_positions(grid)
+        return self.patch_layernorm_embedding(x), grid
 
     def embed_text(self, input_ids: Tensor) -> Tensor:
         """Token ids [B, T] to [B, T, D]."""
         x = self.embed_tokens(input_ids) + self.type_embedding.weight[0]
+        if self.config.entangle_position_embedding:
+            x = x + self.embed_positions.weight[: input_ids.shape[1]]
         return self.layernorm_embedding(x)
 
+    def image_positions(self, grid: Grid) -> Tensor:
+        """Position embeddings of the patches, [P, D].
+
+        With ``interpolate_position`` a grid larger than the one of training takes that one's, resized bilinearly.
+        """
+        bucket = self.config.image_bucket_size
+        side = self.config.orig_patch_image_size // RESNET_STRIDE
+        if not self.config.interpolate_position or grid[0] * grid[1] <= side**2:
+            return self.embed_image_positions(image_position_ids(*grid, bucket))
+        trained = self.embed_image_positions(image_position_ids(side, side, bucket)).T.unflatten(-1, (side, side))
+        return nn.functional.interpolate(trained[None], size=grid, mode="bilinear")[0].flatten(1).T
+
     def positions(self, grid: Grid, text_length: int) -> Tensor:
-        """Normalised position embeddings of the whole sequence, [L, D]; the decoder reads them too."""
-        ids = image_position_ids(*grid, self.config.image_bucket_size)
-        image = self.image_pos_ln(self.embed_image_positions(ids))
-        text = self.pos_ln(self.embed_positions.weight[:text_length])
+        """Position embeddings of the whole sequence, [L, D], as attention and the decoder read them."""
+        image, text = self.image_positions(grid), self.embed_positions.weight[:text_length]
+        if not self.config.use_ofasys:
+            image, text = self.image_pos_ln(image), self.pos_ln(text)
         return torch.cat([image, text])
+
+    def absolute_bias(self, grid: Grid, text_length: int) -> Tensor:
+        """Bias from absolute positions, the same for all layers: [H, L, L]; a single 0 where the model has none."""
+        if not self.config.has_absolute_bias:
+            return torch.zeros(1, 1, 1)
+        positions, heads = self.positions(grid, text_length), self.config.encoder_attention_heads
+        return absolute_bias(positions, positions, self.pos_q_linear, self.pos_k_linear, heads, self.config)
 
     def relative_bias(self, layer: int, grid: Grid, text_length: int) -> Tensor:
         """Relative bias [H, L, L] of one layer: image-image and text-text blocks, zero between the two."""
-        image = self.image_rel_pos_table_list[layer](image_buckets(*grid, self.config.image_bucket_size))
-        text = self.token_rel_pos_table_list[layer](token_buckets(text_length, self.config.token_bucket_size))
+        image_table, token_table = self.relative_tables(layer)
+        image = image_table(image_buckets(*grid, self.config.image_bucket_size))
+        text = token_table(token_buckets(text_length, self.config.token_bucket_size))
         patches = grid[0] * grid[1]
         image = nn.functional.pad(image.permute(2, 0, 1), (0, text_length, 0, text_length))
         return image + nn.functional.pad(text.permute(2, 0, 1), (patches, 0, patches, 0))
+
+    def relative_tables(self, layer: int) -> tuple[nn.Module, nn.Module]:
+        """Tables of the image-image and the text-text block of one layer; all layers may share one."""
+        number = 0 if self.config.share_attn_bias else layer
+        return self.image_rel_pos_table_list[number], self.token_rel_pos_table_list[number]
 
     def encode(self, image_embeds: Tensor, input_ids: Tensor, grid: Grid) -> Tensor:
         """Image embeddings [B, P, D] and token ids [B, T], right-padded, to states [B, L, D].
 
         States at padded positions are arbitrary: whoever reads them masks them again.
         """
-        config, length = self.config, input_ids.shape[1]
+        length = input_ids.shape[1]
         x = torch.cat([image_embeds, self.embed_text(input_ids)], 1)
-        positions = self.positions(grid, length)
-        absolute = absolute_bias(
-            positions, positions, self.pos_q_linear, self.pos_k_linear, config.encoder_attention_heads, config
-        )
-        bias = absolute + encoder_mask(input_ids, image_embeds.shape[1], config.pad_token_id)
+        mask = encoder_mask(input_ids, image_embeds.shape[1], self.config.pad_token_id)
+        bias = self.absolute_bias(grid, length) + mask
         for index, layer in enumerate(self.layers):
             x = layer(x, bias + self.relative_bias(index, grid, length))
         return self.layer_norm(x)
@@ -106,39 +132,50 @@ class Decoder(nn.Module):
         self.embed_tokens = embed_tokens
         self.layernorm_embedding = nn.LayerNorm(width)
         self.embed_positions = nn.Embedding(config.max_position_embeddings + 2, width)
-        self.pos_ln = nn.LayerNorm(width)
-        self.self_pos_q_linear = nn.Linear(width, width)
-        self.self_pos_k_linear = nn.Linear(width, width)
-        self.cross_pos_q_linear = nn.Linear(width, width)
-        self.cross_pos_k_linear = nn.Linear(width, width)
-        self.token_rel_pos_table_list = _bias_tables(config.decoder_layers, 2 * config.token_bucket_size - 1, heads)
+        if not config.use_ofasys:
+            self.pos_ln = nn.LayerNorm(width)
+        if config.has_absolute_bias:
+            self.self_pos_q_linear = nn.Linear(width, width)
+            self.self_pos_k_linear = nn.Linear(width, width)
+            self.cross_pos_q_linear = nn.Linear(width, width)
+            self.cross_pos_k_linear = nn.Linear(width, width)
+        tables = 1 if config.share_attn_bias else config.decoder_layers
+        self.token_rel_pos_table_list = _bias_tables(tables, 2 * config.token_bucket_size - 1, heads)
         self.layers = nn.ModuleList(
-            DecoderLayer(width, heads, config.decoder_ffn_dim, config.attn_scale_factor)
+            DecoderLayer(width, heads, config.decoder_ffn_dim, config.attn_scale_factor, gamma=config.use_gamma_feature)
             for _ in range(config.decoder_layers)
         )
         self.layer_norm = nn.LayerNorm(width)
 
     def embed(self, decoder_ids: Tensor) -> Tensor:
         """Token ids [B, N] to [B, N, D]."""
-        return self.layernorm_embedding(self.embed_tokens(decoder_ids))
+        x = self.embed_tokens(decoder_ids)
+        if self.config.entangle_position_embedding and not self.config.disable_entangle:
+            x = x + self.embed_positions.weight[: decoder_ids.shape[1]]
+        return self.layernorm_embedding(x)
 
     def positions(self, length: int) -> Tensor:
-        """Normalised position embeddings [N, D]."""
-        return self.pos_ln(self.embed_positions.weight[:length])
+        """Position embeddings [N, D], as attention reads them."""
+        positions = self.embed_positions.weight[:length]
+        return positions if self.config.use_ofasys else self.pos_ln(positions)
 
     def self_bias(self, length: int) -> Tensor:
         """Absolute bias and causal mask of self-attention, the same for all layers: [H, N, N]."""
+        mask = torch.full((length, length), MASKED).triu(1)
+        if not self.config.has_absolute_bias:
+            return mask.expand(self.config.decoder_attention_heads, -1, -1)
         positions = self.positions(length)
-        bias = self._absolute_bias(positions, positions, self.self_pos_q_linear, self.self_pos_k_linear)
-        return bias + torch.full((length, length), MASKED).triu(1)
+        return mask + self._absolute_bias(positions, positions, self.self_pos_q_linear, self.self_pos_k_linear)
 
     def relative_bias(self, layer: int, length: int) -> Tensor:
         """Relative bias of one layer: [H, N, N]."""
-        buckets = token_buckets(length, self.config.token_bucket_size)
-        return self.token_rel_pos_table_list[layer](buckets).permute(2, 0, 1)
+        table = self.token_rel_pos_table_list[0 if self.config.share_attn_bias else layer]
+        return table(token_buckets(length, self.config.token_bucket_size)).permute(2, 0, 1)
 
     def cross_bias(self, length: int, encoder_positions: Tensor) -> Tensor:
         """Absolute bias of cross-attention, the same for all layers: [H, N, L]."""
+        if not self.config.has_absolute_bias:
+            return torch.zeros(self.config.decoder_attention_heads, length, len(encoder_positions))
         positions = self.positions(length)
         return self._absolute_bias(positions, encoder_positions, self.cross_pos_q_linear, self.cross_pos_k_linear)
 
@@ -184,6 +221,13 @@ class OFAModel(nn.Module):
         mask = encoder_mask(input_ids, image_embeds.shape[1], self.config.pad_token_id)
         hidden = self.decoder.decode(decoder_ids, states, self.encoder.positions(grid, input_ids.shape[1]), mask)
         return hidden @ self.encoder.embed_tokens.weight.T
+
+
+def image_tower(config: OFAConfig) -> nn.Module:
+    """The tower that ``config.json`` names, with fresh weights."""
+    if config.use_ofasys:
+        return VisionTransformer(VIT_SHAPES[config.vit_type])
+    return ResNet(RESNET_BLOCKS[config.resnet_type])
 
 
 def encoder_mask(input_ids: Tensor, patches: int, pad_token_id: int) -> Tensor:

@@ -3,7 +3,6 @@
 from torch import Tensor, nn
 
 EXPANSION = 4
-OUT_CHANNELS = 1024
 
 
 class Bottleneck(nn.Module):

@@ -73,11 +73,13 @@ class TextEncoderStage(nn.Module):
         self.encoder = encoder
         self.pad_token_id = config.pad_token_id
         self.patches = grid[0] * grid[1]
-        heads = config.encoder_attention_heads
-        scale = query_scale(config.d_model, heads, config.attn_scale_factor)
-        positions = encoder.positions(grid, max_text)
-        self.register_buffer("pos_q", split_heads(encoder.pos_q_linear(positions) * scale, heads))
-        self.register_buffer("pos_k", split_heads(encoder.pos_k_linear(positions), heads).transpose(-1, -2))
+        self.has_absolute_bias = config.has_absolute_bias
+        if config.has_absolute_bias:
+            heads = config.encoder_attention_heads
+            scale = query_scale(config.d_model, heads, config.attn_scale_factor)
+            positions = encoder.positions(grid, max_text)
+            self.register_buffer("pos_q", split_heads(encoder.pos_q_linear(positions) * scale, heads))
+            self.register_buffer("pos_k", split_heads(encoder.pos_k_linear(positions), heads).transpose(-1, -2))
         index, image_rows, token_rows = _relative_index(encoder, grid, max_text)
         self.register_buffer("index", index)
         for number in range(config.encoder_layers):
@@ -88,15 +90,16 @@ class TextEncoderStage(nn.Module):
     def forward(self, image_embeds: Tensor, input_ids: Tensor) -> Tensor:
         x = torch.cat([image_embeds, self.encoder.embed_text(input_ids)], 1)
         length = x.shape[1]
-        absolute = self.pos_q[:, :length] @ self.pos_k[:, :, :length]
         index = self.index[:length, :length].flatten()
-        mask = encoder_mask(input_ids, self.patches, self.pad_token_id)
+        bias = encoder_mask(input_ids, self.patches, self.pad_token_id)
+        if self.has_absolute_bias:
+            bias = self.pos_q[:, :length] @ self.pos_k[:, :, :length] + bias
         for number, module in enumerate(self.encoder.layers):
             layer = _encoder_layer(module)
             table = cast(Tensor, getattr(self, f"relative_{number}"))
             relative = table.index_select(1, index).unflatten(1, (length, length))
-            z = self.attentions[number](layer.self_attn_layer_norm(x), absolute + relative + mask)
-            x = layer.feed_forward(x + layer.self_attn_mid_layer_norm(z))
+            z = self.attentions[number](layer.self_attn_layer_norm(x), relative + bias)
+            x = layer.feed_forward(layer.add_self(x, z))
         return self.encoder.layer_norm(x)
 
 
@@ -179,9 +182,9 @@ class FusionHeadStage(nn.Module):
             else:
                 z = self.last_self_attention(z, row, bias)
                 x, cross = row @ x, row[:, None] @ cross
-            x = x + layer.self_attn_mid_layer_norm(z)
+            x = layer.add_self(x, z)
             z = self.cross_attentions[number](layer.cross_attn_layer_norm(x), encoder_states, cross)
-            x = layer.feed_forward(x + layer.cross_attn_mid_layer_norm(z))
+            x = layer.feed_forward(layer.add_cross(x, z))
         logits = self.decoder.layer_norm(x)[:, 0] @ self.answers
         return logits.softmax(-1)
 
@@ -239,8 +242,8 @@ def _relative_index(encoder: Encoder, grid: Grid, max_text: int) -> tuple[Tensor
 
 def _relative_table(encoder: Encoder, layer: int, image_rows: Tensor, token_rows: Tensor) -> Tensor:
     """Relative biases of one layer, FP32 [H, 1 + image rows + token rows]."""
-    image = cast(nn.Embedding, encoder.image_rel_pos_table_list[layer]).weight[image_rows]
-    token = cast(nn.Embedding, encoder.token_rel_pos_table_list[layer]).weight[token_rows]
+    image_table, token_table = encoder.relative_tables(layer)
+    image, token = image_table(image_rows), token_table(token_rows)
     return torch.cat([image.new_zeros(1, image.shape[1]), image, token]).T.contiguous()
 
 

@@ -14,7 +14,7 @@ from ofa_triton.errors import CheckpointError
 from ofa_triton.ofa.config import OFAConfig
 from ofa_triton.ofa.model import OFAModel
 
-_DERIVED = re.compile(
+_UNREAD = re.compile(
     r"""(encoder|decoder)\.(image_rp_bucket|token_rp_bucket)
       | decoder\.(image_position_idx|embed_image_positions|image_pos_ln|image_rel_pos_table_list)
       | decoder\.code_layernorm_embedding
@@ -22,6 +22,11 @@ _DERIVED = re.compile(
     re.VERBOSE,
 )
 """Tensors of a checkpoint that can be computed again, or that only drawing pictures and training need."""
+
+_UNREAD_OFASYS = re.compile(
+    r"encoder\.image_pos_ln\. | decoder\.type_embedding\. | decoder\.cross_pos_[qk]_linear\.", re.VERBOSE
+)
+"""Tensors that OFA-Sys checkpoints hold besides, and their model never reads (the last with entangled positions)."""
 
 _EMBEDDING = "encoder.embed_tokens.weight"
 _TIED = ("decoder.embed_tokens.weight", "decoder.output_projection.weight")
@@ -58,13 +63,17 @@ def model_from_tensors(config: OFAConfig, tensors: Mapping[str, Tensor], source:
     Raises:
         CheckpointError: names every tensor that is missing, unexpected or of another shape.
     """
-    given = {name: tensor for name, tensor in tensors.items() if not _DERIVED.match(name)}
-    problems = _tied_problems(given)
-    given = {name: tensor for name, tensor in given.items() if name not in _TIED}
     with torch.device("meta"):
         model = OFAModel(config)
     wanted = {
-        name: tensor for name, tensor in model.state_dict().items() if name not in _TIED and not _DERIVED.match(name)
+        name: tensor for name, tensor in model.state_dict().items() if name not in _TIED and not _UNREAD.match(name)
+    }
+    problems = _tied_problems(tensors)
+    given = {
+        name: tensor
+        for name, tensor in tensors.items()
+        if name in wanted
+        or not (name in _TIED or _UNREAD.match(name) or (config.use_ofasys and _UNREAD_OFASYS.match(name)))
     }
     problems += _listed("missing", [name for name in wanted if name not in given])
     problems += _listed("unexpected", [name for name in given if name not in wanted])
