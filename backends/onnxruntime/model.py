@@ -20,7 +20,19 @@ class TritonPythonModel:
         self.stage = OnnxStage(version / (config["default_model_filename"] or "model.onnx"), int(threads))
 
     def execute(self, requests: list) -> list:
-        """Run one batch and give each request its rows."""
+        """Run one batch and give each request its rows; when the batch fails, each request by itself."""
+        try:
+            return self._run(requests)
+        except Exception as error:  # the library's exceptions share no base
+            if len(requests) == 1:
+                reason = str(error).partition("\n")[0]
+                failure = pb_utils.TritonError(
+                    f"the engine refused the tensors: {reason}", pb_utils.TritonError.INVALID_ARG
+                )
+                return [pb_utils.InferenceResponse(error=failure)]
+        return [response for request in requests for response in self.execute([request])]
+
+    def _run(self, requests: list) -> list:
         inputs = {
             name: _joined([pb_utils.get_input_tensor_by_name(request, name).as_numpy() for request in requests])
             for name in self.stage.input_names

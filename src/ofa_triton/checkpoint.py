@@ -199,12 +199,18 @@ def _json(path: Path, name: str) -> dict[str, Any]:
         }
         raise CheckpointError(f"{file}: missing. {hints.get(name, 'Download the checkpoint again.')}")
     try:
-        data = json.loads(file.read_bytes())
-    except ValueError as error:
+        data = json.loads(file.read_bytes(), object_pairs_hook=_without_repeats)
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file}: not JSON ({error}). Download the checkpoint again.") from error
     if not isinstance(data, dict):
         raise CheckpointError(f"{file}: holds a {type(data).__name__}; a JSON object is needed.")
     return data
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise ValueError(f"a key stands twice among {[key for key, _ in pairs][:8]}")
+    return dict(pairs)
 
 
 def _model_section(configuration: dict[str, Any], source: Path) -> ModelSection:
@@ -230,4 +236,7 @@ def _answers(path: Path, model: ModelSection) -> tuple[str, ...]:
         raise CheckpointError(
             f"{path / model.answer2label}: the answers are {list(answers)}; two or more that are not blank are needed."
         )
+    labels = [ENTAILMENT_LABELS.get(answer, answer) for answer in answers]
+    if len(set(labels)) != len(labels):
+        raise CheckpointError(f"{path / model.answer2label}: two of the answers {list(answers)} mean the same.")
     return answers

@@ -22,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-notes = Console(stderr=True, highlight=False, soft_wrap=True)
+notes = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 Out = Annotated[Path, typer.Option(help="Folder of everything that is built.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -36,6 +36,9 @@ def main() -> None:
     except OfaTritonError as error:
         notes.print(f"error: {error}", style="red", markup=False)
         sys.exit(SERVER_FAILED if isinstance(error, ServerError) else WRONG_REQUEST)
+    except OSError as error:
+        notes.print(f"error: {error.filename or ''}: {error.strerror or error}", style="red", markup=False)
+        sys.exit(WRONG_REQUEST)
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -1,6 +1,7 @@
 """Ask a server over gRPC. Needs no torch and no model files: everything it must know, the server tells."""
 
 import json
+import re
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -16,6 +17,7 @@ from ofa_triton.results import Entailment, entailment_from_scores, text_bytes
 DEFAULT_URL = "grpc://127.0.0.1:8001"
 ENTAILMENT = "visual_entailment"
 TIMEOUT_S = 60.0
+_ADDRESS = re.compile(r"(?:grpc://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})/?")
 _INVALID = "StatusCode.INVALID_ARGUMENT"
 _MESSAGE_BYTES = 1 << 28
 
@@ -32,9 +34,10 @@ class Client:
     """
 
     def __init__(self, url: str = DEFAULT_URL, timeout_s: float = TIMEOUT_S) -> None:
-        scheme, _, address = url.rpartition("://")
-        if scheme not in ("", "grpc") or ":" not in address:
+        match = _ADDRESS.fullmatch(url)
+        if not match or not 0 < int(match["port"]) < 65536:
             raise RequestError(f"--url {url}: an address of the form grpc://HOST:PORT is needed (Triton's gRPC port).")
+        address = f"{match['host']}:{match['port']}"
         options = [
             ("grpc.max_send_message_length", _MESSAGE_BYTES),
             ("grpc.max_receive_message_length", _MESSAGE_BYTES),

@@ -4,6 +4,7 @@ Protobuf's modules carry no types that a strict checker can use, so this is the 
 """
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -48,7 +49,8 @@ def repository_from_engines(engines: Path, out: Path) -> list[str]:
             (model / "config.pbtxt").write_text(text_format.MessageToString(config))
             for folder in (resource("models") / name / VERSION, engines / name):
                 for file in sorted(folder.glob("*.*")):
-                    link_or_copy(file, model / VERSION / file.name)
+                    # Sources are copied: a hand that edits the repository shall not reach them.
+                    (shutil.copy2 if file.suffix == ".py" else link_or_copy)(file, model / VERSION / file.name)
             if any(output.label_filename for output in config.output):
                 (model / LABELS_FILE).write_text("".join(f"{label}\n" for label in manifest.export.labels))
         (directory / MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n")

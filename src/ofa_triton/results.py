@@ -41,4 +41,9 @@ def entailment_from_scores(
 
 def text_bytes(texts: Sequence[str]) -> list[bytes]:
     """UTF-8. Bytes that a command line could not decode go through as they were, for the server to refuse."""
-    return [text.encode("utf-8", "surrogateescape") for text in texts]
+    return [text.encode("utf-8", "surrogatepass" if _lone(text) else "surrogateescape") for text in texts]
+
+
+def _lone(text: str) -> bool:
+    """Whether a text holds half of a surrogate pair that no command line made: it cannot be encoded, only refused."""
+    return any("\ud800" <= character < "\udc80" or "\udcff" < character <= "\udfff" for character in text)

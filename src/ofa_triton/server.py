@@ -32,6 +32,7 @@ GLIBC_NEEDED = (2, 35)
 START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 15
 SHM = Path("/dev/shm")  # noqa: S108 - where the python backend keeps its shared memory
+SCRATCH_PREFIX = "ofa-triton-"
 _KEPT_LINES = 2000
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
@@ -109,7 +110,8 @@ class TritonServer:
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start and wait until every model is loaded."""
         wheel = embedded_triton()
-        self._scratch = Path(tempfile.mkdtemp(prefix="ofa-triton-"))
+        _remove_stale_scratch()
+        self._scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}{os.getpid()}-"))
         try:
             backends = _backend_directory(wheel, self._scratch / "backends")
             self._process = subprocess.Popen(
@@ -264,6 +266,9 @@ def _environment(wheel: Path) -> dict[str, str]:
 
 def _ports(address: str, *wanted: int) -> Sequence[int]:
     """Check the wanted ports and replace each 0 by a free one."""
+    chosen = [port for port in wanted if port]
+    if len(set(chosen)) != len(chosen):
+        raise ServerError(f"HTTP, gRPC and metrics need a port each, and {list(wanted)} names one twice.")
     held = [socket.socket() for _ in wanted]
     try:
         for holder, port in zip(held, wanted, strict=True):
@@ -279,6 +284,14 @@ def _ports(address: str, *wanted: int) -> Sequence[int]:
     finally:
         for holder in held:
             holder.close()
+
+
+def _remove_stale_scratch() -> None:
+    """Remove folders of servers whose owner was killed before it could."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*-*"):
+        owner = folder.name.removeprefix(SCRATCH_PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _answers(url: str) -> bool:

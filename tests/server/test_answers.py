@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import tritonclient.grpc as triton
+from tritonclient.utils import InferenceServerException
 
 from ofa_triton.client import Client
 from ofa_triton.errors import RequestError
@@ -85,6 +86,26 @@ def test_bad_request_among_good_ones_fails_alone(client: Client, pipeline: Pipel
     (expected,) = pipeline.entailment([PICTURES[0]], ["a bird"])
     assert isinstance(answers[3], RequestError)
     assert all(close(answer, expected) for number, answer in enumerate(answers) if number != 3)
+
+
+def test_a_stage_s_refusal_does_not_reach_batch_mates(server: TritonServer, client: Client) -> None:
+    def poison(number: int) -> str:
+        ids = triton.InferInput("input_ids", [1, 16], "INT32")
+        ids.set_data_from_numpy(np.full((1, 16), 99_999_999, np.int32))
+        embeds = triton.InferInput("image_embeds", [1, 16, 32], "FP32")
+        embeds.set_data_from_numpy(np.zeros((1, 16, 32), np.float32))
+        with triton.InferenceServerClient(server.grpc_url.removeprefix("grpc://")) as raw:
+            try:
+                raw.infer("text_encoder", [embeds, ids])
+            except InferenceServerException as error:
+                return str(error)
+        return "answered"
+
+    with ThreadPoolExecutor(16) as pool:
+        refused = [pool.submit(poison, number) for number in range(60)]
+        answered = [pool.submit(client.entailment, [PICTURES[0]], ["a bird"]) for _ in range(60)]
+        assert all(future.result()[0].label for future in answered)
+        assert all("INVALID_ARGUMENT" in future.result() for future in refused)
 
 
 @pytest.mark.parametrize(

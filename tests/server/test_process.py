@@ -97,6 +97,21 @@ def test_a_taken_port_is_named(built: Path) -> None:
             TritonServer(built / "repository", http_port=port)
 
 
+def test_a_port_named_twice_is_refused(built: Path) -> None:
+    with pytest.raises(ServerError, match="names one twice"):
+        TritonServer(built / "repository", http_port=18000, grpc_port=18000)
+
+
+def test_folders_of_killed_servers_are_removed(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module.tempfile, "tempdir", str(tmp_path))
+    dead, alive = (tmp_path / f"ofa-triton-{pid}-x" for pid in (2**22 + 1, os.getpid()))
+    dead.mkdir()
+    alive.mkdir()
+    with TritonServer(built / "repository"):
+        assert not dead.exists()
+    assert [path.name for path in tmp_path.iterdir()] == [alive.name]
+
+
 def test_a_missing_repository_is_described(tmp_path: Path) -> None:
     with pytest.raises(ServerError, match="Run 'ofa-triton repository' first"):
         TritonServer(tmp_path)

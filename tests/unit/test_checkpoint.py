@@ -77,7 +77,13 @@ def test_a_whole_directory_is_read(checkpoint_path: Path) -> None:
         (edit("configuration.json", prompt="a {} {} {}"), "has 3 gaps"),
         (write("ans2label.json", '{"yes": 0}'), "two or more"),
         (write("ans2label.json", '{"yes": 0, " ": 1}'), "two or more that are not blank"),
-        (write("ans2label.json", '{"yes": 0, "entailment": 1}'), r"\['entailment'\] take more than one token"),
+        (write("ans2label.json", '{"yes": 0, "a crowd": 1}'), r"\['a crowd'\] take more than one token"),
+        (write("ans2label.json", '{"yes": 0, "neutral": 1, "maybe": 2}'), "mean the same"),
+        (write("ans2label.json", '{"yes": 0, "no": 1, "no": 2}'), "a key stands twice"),
+        (write("config.json", "[" * 100_000), r"config\.json: not JSON"),
+        (edit("config.json", d_model=0), "d_model: Input should be greater than 0"),
+        (edit("config.json", encoder_layers=10**30), "encoder_layers: Input should be less"),
+        (edit("config.json", pad_token_id=0), "pad_token_id: Input should be 1"),
     ],
 )
 def test_a_damaged_directory_is_described(copy: Path, damage: Callable[[Path], None], message: str) -> None:
@@ -129,6 +135,10 @@ NORM = "encoder.layers.0.self_attn_mid_layer_norm.weight"
         (lambda t: t.update({NORM: t[NORM][:7]}), rf"1 misshapen: {NORM} is \[7\], config.json makes it \[32\]"),
         (lambda t: t[NORM].fill_(float("nan")), f"1 not finite: {NORM}"),
         (lambda t: [t.pop(k) for k in list(t) if k.startswith("decoder.layers.1")], r"\d\d missing: .* and \d+ more"),
+        (lambda t: t.update({NORM: t[NORM].to(torch.int8)}), f"1 not plain .*{NORM} is torch.int8"),
+        (lambda t: t.update({NORM: t[NORM].to(torch.float8_e4m3fn)}), f"1 not plain .*{NORM} is torch.float8"),
+        (lambda t: t.update({NORM: t[NORM].to_sparse()}), f"1 not plain .*{NORM} is torch.sparse"),
+        (lambda t: t.update({7: t[NORM]}), "not a table of tensors"),
         (
             lambda t: t.update({"decoder.output_projection.weight": t["encoder.embed_tokens.weight"] + 1}),
             "differ from encoder.embed_tokens.weight",
@@ -185,6 +195,14 @@ def test_no_pickle_is_executed(copy: Path, tmp_path: Path, legacy: bool) -> None
     with pytest.raises(CheckpointError, match="never executed"):
         load(copy)
     assert not trace.exists()
+
+
+@pytest.mark.parametrize("text", ["<html>no such model</html>", "version https://git-lfs.github.com/spec/v1"])
+def test_what_came_instead_of_weights_is_shown(copy: Path, text: str) -> None:
+    (copy / "pytorch_model.bin").write_text(text)
+    with pytest.raises(CheckpointError, match=f"beginning b'{text[:12]}") as caught:
+        load(copy)
+    assert "weights_only" not in str(caught.value)
 
 
 def test_a_list_instead_of_tensors(copy: Path) -> None:

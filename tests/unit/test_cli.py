@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from ofa_triton.asking import ask_all, questions_from_arguments
 from ofa_triton.client import Client
 from ofa_triton.errors import RequestError
+from ofa_triton.results import Entailment
 from tests.checkpoints import write_json
 from tests.pictures import encoded, noise
 
@@ -46,7 +48,7 @@ def test_the_client_needs_no_torch() -> None:
     [
         (["ask", "PICTURE", "--hypothesis", "a", "--url", DEAD], 3, "Is it running? Start it with 'ofa-triton serve'"),
         (["ask", "PICTURE", "--url", DEAD], 2, "--hypothesis is missing"),
-        (["ask", "nowhere.png", "--hypothesis", "a", "--url", DEAD], 2, "nowhere.png: cannot be read"),
+        (["ask", "nowhere.png", "--hypothesis", "a", "--url", DEAD], 2, "nowhere.png: IMAGE: the file cannot be read"),
         (["ask", "PICTURE", "--hypothesis", "a", "--url", "http://127.0.0.1:8000"], 2, "grpc://HOST:PORT"),
         (["ask", "PICTURE", "--hypothesis", "a", "--checkpoint", "nowhere"], 2, "Run 'ofa-triton export CHECKPOINT'"),
         (["serve"], 3, "Run 'ofa-triton repository' first"),
@@ -108,20 +110,34 @@ def test_rows_are_answered_in_order_and_a_bad_one_fails_alone(
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "line 2"),
-        ('{"hypothesis": "a"}', "line 2.*image"),
-        ('["a"]', "line 2"),
-        ('{"image": "a.png"}', "line 2.*must be texts"),
-        ('{"image": 7, "hypothesis": "a"}', "line 2.*must be texts"),
+        ("{", "a row like"),
+        ("[" * 100_000, "a row like"),
+        ('{"hypothesis": "a"}', "image"),
+        ('["a"]', "a row like"),
+        ('{"image": "picture.png"}', "must be texts"),
+        ('{"image": 7, "hypothesis": "a"}', "must be texts"),
+        ('{"image": "a\\u0000.png", "hypothesis": "a"}', "IMAGE: the file cannot be read"),
+        ('{"image": "\\ud800.png", "hypothesis": "a"}', "IMAGE: the file cannot be read"),
+        ('{"image": "picture.png", "hypothesis": "\\ud800 two"}', "HYPOTHESIS: byte 0"),
     ],
 )
-def test_a_malformed_row_is_named_by_its_line(tmp_path: Path, line: str, message: str) -> None:
-    from ofa_triton.asking import questions_from_arguments
-
+def test_a_malformed_row_fails_alone(
+    built: Path, checkpoint_path: Path, picture: Path, tmp_path: Path, line: str, message: str
+) -> None:
+    good = json.dumps({"image": picture.name, "hypothesis": "a"})
     file = tmp_path / "rows.jsonl"
-    file.write_text('{"image": "a.png", "hypothesis": "a"}\n' + line)
-    with pytest.raises(RequestError, match=message):
-        questions_from_arguments([file], None, None)
+    file.write_text(f"\ufeff{good}\n{line}\n{good}\n")
+    rows = questions_from_arguments([file], None, None)
+    answers = [a for _, a in ask_all(rows, url="", checkpoint=checkpoint_path, out=built, timeout_s=9)]
+    assert isinstance(answers[0], Entailment)
+    assert isinstance(answers[2], Entailment)
+    assert message in str(answers[1])
+
+
+def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").touch()
+    with pytest.raises(RequestError, match="no rows"):
+        questions_from_arguments([tmp_path / "rows.jsonl"], None, None)
 
 
 def test_an_export_of_another_checkpoint_is_refused(built: Path, checkpoint_path: Path, tmp_path: Path) -> None:
@@ -134,7 +150,9 @@ def test_an_export_of_another_checkpoint_is_refused(built: Path, checkpoint_path
     assert "was made from" in result.stderr
 
 
-@pytest.mark.parametrize("url", ["http://h:1", "localhost", "grpc://localhost", ""])
+@pytest.mark.parametrize(
+    "url", ["http://h:1", "localhost", "grpc://localhost", "", "grpc://h:abc", "grpc://:1", "grpc://h:99999"]
+)
 def test_addresses_without_port_or_of_another_kind_are_refused(url: str) -> None:
     with pytest.raises(RequestError, match="grpc://HOST:PORT"):
         Client(url)

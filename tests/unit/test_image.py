@@ -64,6 +64,7 @@ TEXT = base64.b64encode(PNG)
         base64.encodebytes(PNG),
         b"\n " + TEXT + b"\n",
         base64.urlsafe_b64encode(PNG),
+        b"data:image/png;charset=utf-8;base64," + TEXT,
     ],
 )
 def test_base64_text_is_accepted(data: bytes) -> None:
@@ -87,6 +88,15 @@ def test_base64_text_is_accepted(data: bytes) -> None:
 )
 def test_bad_bytes_are_named(data: bytes, message: str) -> None:
     with pytest.raises(RequestError, match=message):
+        decode_image(data)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "data", [b"\n" * 300_000 + b"!", b"A" + b"\n" * 300_000 + b"!", b"data:" + b"," * 300_000, b" " * 300_000]
+)
+def test_time_is_linear_in_what_is_sent(data: bytes) -> None:
+    with pytest.raises(RequestError, match="is not a picture"):
         decode_image(data)
 
 

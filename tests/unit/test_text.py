@@ -26,6 +26,11 @@ def test_pre_question_keeps_the_person_tag() -> None:
     assert pre_question("Who is <person>?", 10) == "who is <person>?"
 
 
+def test_an_endless_text_is_refused_unread() -> None:
+    with pytest.raises(RequestError, match="HYPOTHESIS: 65537 bytes; at most 65536"):
+        text_from_bytes("HYPOTHESIS", b"a" * 65537)
+
+
 def test_text_from_bytes_names_field_and_byte() -> None:
     with pytest.raises(RequestError, match=r"PREMISE: byte 2 \(0xff\) is not UTF-8"):
         text_from_bytes("PREMISE", b"ab\xff")

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ofa_triton.errors import CheckpointError
 
@@ -55,6 +55,10 @@ _ONLY_SUPPORTED: dict[str, object] = {
 }
 
 
+Count = Annotated[int, Field(gt=0, le=10_000_000)]
+"""A length or number of things; far beyond any model, so that a damaged file cannot ask for all memory."""
+
+
 class OFAConfig(BaseModel):
     """The part of ``config.json`` that changes what the network computes.
 
@@ -64,19 +68,19 @@ class OFAConfig(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    vocab_size: int = 59457
-    d_model: int = 512
-    encoder_layers: int = 4
-    decoder_layers: int = 4
-    encoder_attention_heads: int = 8
-    decoder_attention_heads: int = 8
-    encoder_ffn_dim: int = 2048
-    decoder_ffn_dim: int = 2048
-    max_position_embeddings: int = 1024
+    vocab_size: Count = 59457
+    d_model: Count = 512
+    encoder_layers: Count = 4
+    decoder_layers: Count = 4
+    encoder_attention_heads: Count = 8
+    decoder_attention_heads: Count = 8
+    encoder_ffn_dim: Count = 2048
+    decoder_ffn_dim: Count = 2048
+    max_position_embeddings: Count = 1024
     resnet_type: str = "resnet101"
-    token_bucket_size: int = 256
-    image_bucket_size: int = 42
-    attn_scale_factor: float = 2.0
+    token_bucket_size: Count = 256
+    image_bucket_size: Count = 42
+    attn_scale_factor: float = Field(2.0, gt=0, allow_inf_nan=False)
     use_ofasys: bool = False
     vit_type: str = "vit_base"
     entangle_position_embedding: bool = False
@@ -84,10 +88,10 @@ class OFAConfig(BaseModel):
     use_gamma_feature: bool = False
     share_attn_bias: bool = False
     interpolate_position: bool = False
-    orig_patch_image_size: int = 224
-    bos_token_id: int = 0
-    pad_token_id: int = 1
-    eos_token_id: int = 2
+    orig_patch_image_size: Count = 224
+    bos_token_id: Literal[0] = 0
+    pad_token_id: Literal[1] = 1
+    eos_token_id: Literal[2] = 2
 
     @field_validator("resnet_type")
     @classmethod

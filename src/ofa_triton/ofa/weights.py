@@ -31,6 +31,7 @@ _UNREAD_OFASYS = re.compile(
 _EMBEDDING = "encoder.embed_tokens.weight"
 _TIED = ("decoder.embed_tokens.weight", "decoder.output_projection.weight")
 _NAMED = 8
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def tensors_from_file(path: Path) -> dict[str, Tensor]:
@@ -44,17 +45,42 @@ def tensors_from_file(path: Path) -> dict[str, Tensor]:
             return load_file(path)
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise CheckpointError(
-            f"{path}: cannot be read as weights ({reason}). The file may be cut short, or be a pickle of something "
-            f"other than tensors, which is never executed. Download it again."
+            f"{path}: cannot be read as weights ({type(error).__name__}; {_beginning(path)}). It may be cut short, or "
+            f"be a pickle of something other than tensors, which is never executed. Download it again."
         ) from error
-    if not isinstance(loaded, Mapping) or not all(isinstance(value, Tensor) for value in loaded.values()):
+    if not isinstance(loaded, Mapping) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in loaded.items()
+    ):
         raise CheckpointError(
             f"{path}: holds a {type(loaded).__name__}, not a table of tensors. A fairseq .pt file must first be "
             f"converted to the hub's layout."
         )
+    odd = [f"{name} is {_kind(tensor)}" for name, tensor in loaded.items() if not _is_plain(name, tensor)]
+    if odd:
+        raise CheckpointError(
+            f"{path}: {' '.join(_listed('not plain fp16, bf16, fp32 or fp64', odd))} "
+            f"A quantised checkpoint cannot be read."
+        )
     return dict(loaded)
+
+
+def _is_plain(name: str, tensor: Tensor) -> bool:
+    return bool(_UNREAD.match(name)) or (tensor.dtype in _FLOATS and _kind(tensor) == str(tensor.dtype))
+
+
+def _kind(tensor: Tensor) -> str:
+    if tensor.layout != torch.strided:
+        return str(tensor.layout)
+    return f"on {tensor.device}" if tensor.device.type != "cpu" else str(tensor.dtype)
+
+
+def _beginning(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return f"{path.stat().st_size} bytes, beginning {file.read(24)!r}"
+    except OSError as error:
+        return str(error.strerror)
 
 
 def model_from_tensors(config: OFAConfig, tensors: Mapping[str, Tensor], source: Path) -> OFAModel:

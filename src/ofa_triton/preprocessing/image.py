@@ -18,7 +18,8 @@ FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF"
 MAX_PIXELS = 89_478_485
 """Pixels of a decoded picture, unless the configuration says otherwise: Pillow's own threshold for a bomb."""
 
-_BASE64 = re.compile(rb"\s*(?:data:[^,]{0,200},)?([A-Za-z0-9+/_\-\r\n]+={0,2})\s*")
+_BASE64 = re.compile(rb"[A-Za-z0-9+/]+={0,2}")
+_DATA_PREFIX = b"data:"
 _QUOTED_BYTES = 16
 
 
@@ -64,28 +65,29 @@ def _open(data: bytes) -> Image.Image:
     try:
         return _identify(data)
     except UnidentifiedImageError:
-        match = _BASE64.fullmatch(data)
+        text = _base64_text(data)
     except Image.DecompressionBombError:
         raise
     except Exception as error:
-        raise RequestError(
-            f"IMAGE: {len(data)} bytes that begin as a picture and cannot be read as one "
-            f"({str(error) or type(error).__name__}). Send the whole file."
-        ) from error
+        raise _damaged("bytes that begin as a picture and cannot be read as one", data, error) from error
     try:
-        if match:
-            return _identify(_from_base64(match[1]))
+        if text:
+            return _identify(base64.b64decode(text + b"=" * (-len(text) % 4), validate=True))
     except (UnidentifiedImageError, binascii.Error):
         pass
     except Image.DecompressionBombError:
         raise
     except Exception as error:
-        raise RequestError(f"IMAGE: base64 of a damaged picture ({str(error) or type(error).__name__}).") from error
-    kind = "is base64 text, but not of a picture" if match else "is not a picture, or is cut off in its first bytes"
+        raise _damaged("bytes of base64 text that begin as a picture and cannot be read as one", data, error) from error
+    kind = "is base64 text, but not of a picture" if text else "is not a picture, or is cut off in its first bytes"
     raise RequestError(
         f"IMAGE: what was sent {kind} ({len(data)} bytes, beginning {data[:_QUOTED_BYTES]!r}). "
         f"Send the bytes of a picture ({_formats()}) or their base64 text."
     )
+
+
+def _damaged(what: str, data: bytes, error: Exception) -> RequestError:
+    return RequestError(f"IMAGE: {len(data)} {what} ({str(error) or type(error).__name__}). Send the whole file.")
 
 
 def _identify(data: bytes) -> Image.Image:
@@ -94,9 +96,13 @@ def _identify(data: bytes) -> Image.Image:
         return Image.open(io.BytesIO(data), formats=FORMATS)
 
 
-def _from_base64(text: bytes) -> bytes:
-    compact = bytes(text.translate(bytes.maketrans(b"-_", b"+/"), b"\r\n").rstrip(b"="))
-    return base64.b64decode(compact + b"=" * (-len(compact) % 4), validate=True)
+def _base64_text(data: bytes) -> bytes:
+    """The base64 text in `data`, without prefix, blanks and padding; nothing if it is none. Linear in its length."""
+    text = data.strip()
+    if text.startswith(_DATA_PREFIX):
+        text = text.partition(b",")[2]
+    text = text.translate(bytes.maketrans(b"-_", b"+/"), b" \t\r\n\v\f")
+    return text.rstrip(b"=") if _BASE64.fullmatch(text) else b""
 
 
 def _formats() -> str:

@@ -4,6 +4,9 @@ import re
 
 from ofa_triton.errors import RequestError
 
+MAX_TEXT_BYTES = 1 << 16
+"""A text longer than this is refused unread: only its first words would count, and one endless word costs seconds."""
+
 _LEADING = ",.!?*#:;~"
 _BLANKS = re.compile(r"\s{2,}")
 
@@ -29,8 +32,10 @@ def text_from_bytes(field: str, value: bytes) -> str:
     """Decode one element of a BYTES tensor.
 
     Raises:
-        RequestError: not UTF-8.
+        RequestError: not UTF-8, or longer than ``MAX_TEXT_BYTES``.
     """
+    if len(value) > MAX_TEXT_BYTES:
+        raise RequestError(f"{field}: {len(value)} bytes; at most {MAX_TEXT_BYTES} are accepted. Send a shorter text.")
     try:
         return value.decode()
     except UnicodeDecodeError as error:
