@@ -113,7 +113,7 @@ def test_a_stage_s_refusal_does_not_reach_batch_mates(server: TritonServer, clie
     [
         (b"", "a", "IMAGE: 0 bytes"),
         (PICTURES[0][:500], "a", "IMAGE: the PNG file is damaged or cut short"),
-        (b"no picture at all", "a", "IMAGE: what was sent is not a picture"),
+        (b"no picture, at all", "a", "IMAGE: what was sent is not a picture"),
         (PICTURES[0], "", "HYPOTHESIS: the text is empty"),
         (PICTURES[0], "\udcff", "HYPOTHESIS: byte 0"),
         (encoded(noise(1, 1).resize((12_000, 12_000))), "a", "IMAGE: .*at most 89478485 pixels"),
