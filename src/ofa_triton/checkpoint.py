@@ -67,7 +67,7 @@ class Checkpoint:
     @property
     def labels(self) -> tuple[str, ...]:
         """What each answer means, in order: SNLI-VE's three in the field's words, any other as it is."""
-        return tuple(ENTAILMENT_LABELS.get(answer, answer) for answer in self.answers)
+        return _labels(self.answers)
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -207,6 +207,10 @@ def _json(path: Path, name: str) -> dict[str, Any]:
     return data
 
 
+def _labels(answers: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(ENTAILMENT_LABELS.get(answer, answer) for answer in answers)
+
+
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({key for key, _ in pairs}) != len(pairs):
         raise ValueError(f"a key stands twice among {[key for key, _ in pairs][:8]}")
@@ -236,7 +240,6 @@ def _answers(path: Path, model: ModelSection) -> tuple[str, ...]:
         raise CheckpointError(
             f"{path / model.answer2label}: the answers are {list(answers)}; two or more that are not blank are needed."
         )
-    labels = [ENTAILMENT_LABELS.get(answer, answer) for answer in answers]
-    if len(set(labels)) != len(labels):
+    if len(set(_labels(answers))) != len(answers):
         raise CheckpointError(f"{path / model.answer2label}: two of the answers {list(answers)} mean the same.")
     return answers
